@@ -1,0 +1,1 @@
+"""One rule a file. The file's name is the rule's name; `detector.discover` finds it."""
