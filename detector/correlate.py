@@ -13,6 +13,9 @@ from typing import Final
 from detector.incident import SEVERITIES, Change, Incident
 from detector.tracker import Track, Tracker
 
+EXPLAINS_SECONDS: Final = 600.0
+"""An Xid stays open for hours after it came; what begins long after it has a cause of its own."""
+
 OUTLIVES_SECONDS: Final = 150.0
 """Rules let go at their own pace: an effect that ends a moment after its cause was an effect all the same."""
 
@@ -32,6 +35,8 @@ def cause_of(incident: Incident, others: Iterable[Incident], explained_by: Expla
 
 def _explains(cause: Incident, effect: Incident) -> bool:
     if cause.state != "firing" or cause.host != effect.host or cause.cause is not None:
+        return False
+    if effect.started_at - cause.last_seen_at > EXPLAINS_SECONDS:
         return False
     if SEVERITIES.index(cause.severity) < min(SEVERITIES.index(effect.severity), SEVERITIES.index("warning")):
         return False

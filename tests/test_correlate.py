@@ -44,6 +44,8 @@ EFFECT = incident("effect", 1)
         (EFFECT, replace(incident("cause", 1), state="pending"), False),
         (EFFECT, replace(incident("cause", 1), state="resolved"), False),
         (EFFECT, replace(incident("cause", 1), cause="root"), False),  # an effect itself
+        (replace(EFFECT, started_at=600.0), incident("cause", 1), True),
+        (replace(EFFECT, started_at=601.0), incident("cause", 1), False),  # seen too long ago
         (EFFECT, replace(incident("cause", 1), severity="info"), False),  # a note explains nothing worse
         (replace(EFFECT, severity="info"), replace(incident("cause", 1), severity="info"), True),
         (replace(EFFECT, severity="critical"), incident("cause", 1), True),
